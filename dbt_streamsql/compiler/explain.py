@@ -25,6 +25,7 @@ from dbt_streamsql.plan.algebra.relational import (
     UnionAll,
     Window,
     children,
+    is_join,
     keys_of,
     scans,
 )
@@ -123,9 +124,9 @@ def _operator(node: Node, depth: int) -> Operator:
 def _title(node: Node) -> tuple[str, str]:
     if isinstance(node, Scan):
         return ("clock", "") if node.table == CLOCK else ("scan", node.table)
+    if is_join(node):
+        return "inner join", f"of {len(node.inputs)}"
     if isinstance(node, Select):
-        if len(node.inputs) > 1:
-            return "inner join", f"of {len(node.inputs)}"
         return ("filter" if node.where else "project"), ""
     if isinstance(node, Match):
         return f"{node.kind} join", ""
@@ -182,7 +183,7 @@ def _strategy(node: Node) -> str:
         return "the time of the barrier" if node.table == CLOCK else "its changes, once per epoch"
     if isinstance(node, Constant):
         return "never changes"
-    if isinstance(node, Select) and len(node.inputs) > 1:
+    if is_join(node):
         return (
             "each input's change is joined with the other inputs, earlier ones in their new state"
         )

@@ -194,6 +194,27 @@ SPARK: dict[str, Planted] = {
         "the sum of no values is zero",
         "looked up",
     ),
+    "held-sum-of-too-many-digits": (
+        ("_sum", "Met"),
+        "pc.add_checked(stored, added).cast(kind)",
+        "pc.add_checked(stored, added).cast(kind, safe=False)",
+        "a sum of decimals that overflows is stored as another number",
+        "stored_groups",
+    ),
+    "held-row-of-all-dies": (
+        "_size_of",
+        "pa.scalar(1, pa.int64())",
+        "pa.scalar(0, pa.int64())",
+        "the row of a view without groups goes with a change",
+        "stored_groups",
+    ),
+    "held-feed-of-the-change": (
+        "_exchanged",
+        "item.name in key",
+        "item.name",
+        "readers of a view get its sums with the digits of their changes",
+        "stored_groups",
+    ),
     "held-as-before": (
         ("_known", "Outcome"),
         "held.after(lost, come, outcome.file)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
@@ -127,17 +128,15 @@ def test_every_copy_of_a_row_is_found():
 @pytest.mark.parametrize(
     "spec",
     [
-        Fold("g", (), ADD, (), "n"),
-        Fold("g", ("k", "l"), ADD, (), ""),
         Fold("g", ("k", "l"), ADD, (Derived("x", "{n}"),), "n"),
         Fold("g", ("k", "l"), ADD, (), "n", lacking=("c",)),
         Fold("g", ("k", "l"), ADD, (), "n", ttl=5),
         Fold("g", ("k", "l"), (*ADD[:2], Component("total", "least", "bigint")), (), "n"),
         Fold("g", ("k", "l"), (*ADD[:2], Component("total", "add", "double")), (), "n"),
-        Fold("g", ("k", "l"), (*ADD[:2], Component("total", "add", "decimal(38,2)")), (), "n"),
+        Fold("g", ("k", "l"), ADD, (), "other"),
     ],
 )
-def test_what_is_more_than_sums_of_integers_is_left_to_spark(spec):
+def test_what_is_more_than_exact_sums_is_left_to_spark(spec):
     rows, change = held([("a", 1, 1, 1, 1)]), table([("a", 1, 1, 1, 1)])
     assert held_rows.fold(rows, change, spec, COLUMNS, TYPES) is None
 
@@ -146,6 +145,62 @@ def test_a_sum_that_overflows_is_left_to_spark():
     rows, change = held([("a", 1, 1, 1, 2**63 - 1)]), table([("a", 1, 0, 0, 1)])
     assert held_rows.fold(rows, change, SPEC, COLUMNS, TYPES) is None
     assert held_rows.fold(rows, table([("a", 1, 0, 0, 0)]), SPEC, COLUMNS, TYPES) is not None
+
+
+def decimals(digits, scale):
+    """The same groups, with a sum of decimals."""
+    kind = f"decimal({digits},{scale})"
+    parts = (*ADD[:2], Component("total", "add", kind, null_when_zero="c"))
+    schema = SCHEMA.set(4, pa.field("total", pa.decimal128(digits, scale)))
+    return replace(SPEC, components=parts), {**TYPES, "total": kind}, schema
+
+
+@pytest.mark.parametrize("change", [(20, 4), (28, 4), (12, 0)])
+def test_decimals_are_added_to_the_last_digit_of_the_stored_sum(change):
+    spec, types, schema = decimals(38, 4)
+    large = Decimal("1234567890123456789012345678901234.5678")
+    rows = held([("a", 1, 3, 2, large), ("b", 1, 1, 0, None), ("c", 1, 1, 1, Decimal(5))], schema)
+    changed = table(
+        [("a", 1, 1, 1, Decimal(7)), ("b", 1, 0, 1, Decimal(-2)), ("c", 1, 0, -1, Decimal(-5))],
+        schema.set(4, pa.field("total", pa.decimal128(*change))),
+    )
+    found = held_rows.fold(rows, changed, spec, COLUMNS, types)
+    now = {row["k"]: row["total"] for row in found.come.to_pylist()}
+    assert now == {
+        "a": Decimal("1234567890123456789012345678901241.5678"),
+        "b": Decimal(-2),
+        "c": None,
+    }
+    assert found.come.schema.field("total").type == pa.decimal128(38, 4)
+
+
+@pytest.mark.parametrize(
+    ("stored", "added"),
+    [
+        (Decimal("999999.99"), Decimal("0.01")),
+        (Decimal("-999999.99"), Decimal("-0.01")),
+        (Decimal(1), Decimal("1000000.00")),
+        (Decimal(1), Decimal("0.001")),
+    ],
+)
+def test_a_sum_of_decimals_that_overflows_or_loses_digits_is_left_to_spark(stored, added):
+    spec, types, schema = decimals(8, 2)
+    wide = schema.set(4, pa.field("total", pa.decimal128(20, 3)))
+    change = table([("a", 1, 0, 0, added)], wide)
+    rows = held([("a", 1, 1, 1, stored)], schema)
+    assert held_rows.fold(rows, change, spec, COLUMNS, types) is None
+
+
+def test_the_one_group_of_a_global_aggregate_stays_when_its_rows_go():
+    names, schema = COLUMNS[2:], pa.schema(list(SCHEMA)[2:])
+    spec = replace(SPEC, key=(), alive="")
+    types = {name: TYPES[name] for name in names}
+    rows = held([(3, 2, 10)], schema)
+    found = held_rows.fold(rows, table([(-3, -2, -10)], schema), spec, names, types)
+    assert found.come.to_pylist() == [{"n": 0, "c": 0, "total": None}]
+    assert found.lost.to_pylist() == [0]
+    unmoved = held_rows.fold(rows, table([(0, 0, 0)], schema), spec, names, types)
+    assert (unmoved.come.num_rows, len(unmoved.lost)) == (0, 0)
 
 
 def test_two_stored_rows_of_a_group_are_left_to_spark():

@@ -34,6 +34,7 @@ from dbt_streamsql.plan.algebra.relational import (
     UnionAll,
     Window,
     children,
+    is_join,
     scans,
     walk,
     with_children,
@@ -106,7 +107,7 @@ def _blocked(node: Node, best: tuple[Keyed, Select] | None, blocked: str) -> lis
 
 
 def _own(node: Node, at: int, best: tuple[Keyed, Select] | None, blocked: str) -> Iterator[Slot]:
-    if isinstance(node, Select) and len(node.inputs) > 1:
+    if is_join(node):
         names = [LEFT, RIGHT] if len(node.inputs) == 2 else []
         for index, child in enumerate(node.inputs):
             name = names[index] if names else f"join-{index}-state"

@@ -2,12 +2,13 @@
 
 The same as the look-ups of `driver_writer.py`, without Spark: for views of few rows a statement
 takes longer than everything else. It is done only where Arrow and Spark agree on every value:
-exact types, and sums and counts of integers. Elsewhere, and where a sum overflows, the functions
-return None, and Spark finds out.
+exact types, and sums and counts of integers and decimals. Elsewhere, and where a sum overflows,
+the functions return None, and Spark finds out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,7 +21,9 @@ from dbt_streamsql.runtime.core.stored_rows import StoredRows
 from dbt_streamsql.storage.arrow_rows import is_exact
 from dbt_streamsql.storage.iceberg.scans.file_rows import numbers
 
-_INTEGER = "bigint"
+_INTEGER, _DECIMAL = "bigint", "decimal("
+_WIDE = 40
+"""Digits that the sum of two decimals of Spark, which have 38 at most, never fills."""
 _HERE, _THERE = "__streamsql_here", "__streamsql_there"
 
 
@@ -87,10 +90,10 @@ def fold(
     old, change = held.rows.take(there.stored), groups.take(there.asked)
     try:
         new = _combined(spec, old, change)
+        born = _combined(spec, None, groups.take(there.missing))
     except pa.ArrowInvalid:
         return None
-    born = _combined(spec, None, groups.take(there.missing))
-    alive, is_born = (rows.column(spec.alive) for rows in (new, born))
+    alive, is_born = (_size_of(spec, rows) for rows in (new, born))
     if alive.null_count or is_born.null_count:
         return None
     living = pc.greater(alive, 0)
@@ -104,11 +107,14 @@ def fold(
 def _is_plain(spec: Fold, columns: Sequence[str], types: Mapping[str, str]) -> bool:
     parts = {part.column for part in spec.components}
     return (
-        bool(spec.key and spec.alive in parts)
+        (not spec.alive or spec.alive in parts)
         and not (spec.ttl or spec.lacking or spec.derived)
         and set(columns) == parts | set(spec.key)
         and agree(spec.key, types)
-        and all(part.kind == "add" and part.type == _INTEGER for part in spec.components)
+        and all(
+            part.kind == "add" and part.type.startswith((_INTEGER, _DECIMAL))
+            for part in spec.components
+        )
     )
 
 
@@ -146,11 +152,28 @@ def _combined(spec: Fold, old: pa.Table | None, change: pa.Table) -> pa.Table:
     return pa.table(values)
 
 
+def _size_of(spec: Fold, groups: pa.Table) -> pa.ChunkedArray:
+    """How many rows each group has. The one group of a global aggregate has none to count: it
+    is always there."""
+    if spec.alive:
+        return groups.column(spec.alive)
+    return pa.chunked_array([pa.repeat(pa.scalar(1, pa.int64()), groups.num_rows)])
+
+
 def _sum(part: Component, old: pa.Table | None, change: pa.Table) -> pa.ChunkedArray:
-    added = change.column(part.column)
+    kind, added = _kind(part), change.column(part.column)
     if old is None:
-        return added
-    return pc.add_checked(pc.fill_null(old.column(part.column), 0), added)
+        return added.cast(kind)
+    stored = pc.fill_null(old.column(part.column), pa.scalar(0).cast(kind))
+    if pa.types.is_decimal(kind):
+        wide = pa.decimal256(_WIDE, kind.scale)
+        stored, added = stored.cast(wide), added.cast(wide)
+    return pc.add_checked(stored, added).cast(kind)
+
+
+def _kind(part: Component) -> pa.DataType:
+    digits = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", part.type)
+    return pa.decimal128(int(digits[1]), int(digits[2])) if digits else pa.int64()
 
 
 def equal(new: pa.Table, old: pa.Table) -> pa.ChunkedArray:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.stored_rows import PLACE_IN_NUMBERS, StoredRows
 from dbt_streamsql.storage.arrow_rows import arrow_frame
-from dbt_streamsql.storage.iceberg import metadata
-from dbt_streamsql.storage.iceberg.scans import file_rows
+from dbt_streamsql.storage.iceberg import gateway_work, metadata
+from dbt_streamsql.storage.iceberg.scans import file_rows, live_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
@@ -98,6 +100,32 @@ def test_no_rows_after_an_empty_chunk_are_lost(spark):
     parts = [pa.table({"k": pa.array(values, pa.int64())}) for values in ([1], [], [2, 3], [])]
     frame = arrow_frame(spark, pa.concat_tables(parts))
     assert sorted(row.k for row in frame.collect()) == [1, 2, 3]
+
+
+def test_the_files_of_a_snapshot_are_asked_for_once(spark, table, monkeypatch):
+    asked = []
+
+    def counted(spark, name, snapshot):
+        asked.append(snapshot)
+        return gateway_work.live_files(spark, name, snapshot)
+
+    monkeypatch.setattr(live_files, "gateway_work", SimpleNamespace(live_files=counted))
+    first = metadata.load(spark, table).current
+    for _ in range(2):
+        assert len(StoredRows.of_files(read(spark, table, ["id"])).rows) == 77
+    spark.sql(f"DELETE FROM {table.sql} WHERE id = 0")
+    second = metadata.load(spark, table).current
+    assert len(StoredRows.of_files(read(spark, table, ["id"])).rows) == 76
+    assert (
+        len(StoredRows.of_files(file_rows.read(spark, table, first, ["id"], 1 << 20)).rows) == 77
+    )
+    assert asked == [first, second], "a snapshot never changes"
+    monkeypatch.setattr(live_files, "_MOST", 1)
+    spark.sql(f"DELETE FROM {table.sql} WHERE id = 1")
+    third = metadata.load(spark, table).current
+    for snapshot in (third, third, first):
+        live_files.live_files(spark, table, snapshot)
+    assert asked == [first, second, third, first], "the oldest go where there is room for one"
 
 
 def test_rows_of_an_earlier_version_are_not_taken_for_the_stored_ones(engine, schema, tune):
