@@ -23,7 +23,13 @@ class Conf(dict):
 
 class Session:
     def __init__(self, enabled):
-        self.conf = Conf({"spark.comet.enabled": enabled})
+        self.conf = Conf(
+            {"spark.comet.enabled": enabled, "spark.plugins": "org.apache.spark.CometPlugin"}
+        )
+
+
+def no():
+    return False
 
 
 def failing(session, error, log):
@@ -39,29 +45,53 @@ def failing(session, error, log):
 
 
 def test_what_native_code_fails_runs_once_more_without_it():
-    session, log = Session("true"), []
-    assert native.or_without(session, failing(session, FAILURE, log), "it") == "done"
+    session, log = Session("false"), []
+    assert native.or_without(session, failing(session, FAILURE, log), "it", nested=no) == "done"
     assert log == ["true", "false"]
-    assert session.conf["spark.comet.enabled"] == "true", "the next one may use it again"
+    assert session.conf["spark.comet.enabled"] == "false", "as before"
+
+
+def test_what_reads_nested_columns_runs_without_native_code():
+    session, log = Session("true"), []
+    run = failing(session, FAILURE, log)
+    assert native.or_without(session, run, "it", nested=lambda: True) == "done"
+    assert log == ["false"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "nested"),
+    [
+        ("int", False),
+        ("decimal(12,2)", False),
+        ("mapped:int,structure:string>", False),
+        ("id:int,s:struct<a:int>>", True),
+        ("l:array<int>>", True),
+        ("m:map<string,int>>", True),
+        ({"type": "struct", "fields": []}, True),
+    ],
+)
+def test_a_type_with_others_inside_is_nested(kind, nested):
+    assert native.is_nested(kind) is nested
 
 
 class Frame:
     """Rows that native code cannot give."""
 
     def __init__(self, session):
-        self.native = session.conf["spark.comet.enabled"] == "true"
+        self.conf = session.conf
 
     def limit(self, _):
         return self
 
     def collect(self):
-        if self.native:
+        if self.conf["spark.comet.enabled"] == "true":
             raise FAILURE
         return [(1,), (2,)]
 
 
 @pytest.mark.parametrize("fetch", ["fetchall", "fetchmany"])
-def test_rows_of_a_statement_of_dbt_come_without_it_too(fetch):
+def test_rows_of_a_statement_of_dbt_come_without_it_too(fetch, monkeypatch):
+    monkeypatch.setattr(native, "reads_nested", lambda _: False)
     session = Session("true")
     session.sql = lambda *_, **__: Frame(session)
     cursor = Cursor(session)
@@ -72,7 +102,9 @@ def test_rows_of_a_statement_of_dbt_come_without_it_too(fetch):
 def test_another_error_is_raised_at_once():
     session, log = Session("true"), []
     with pytest.raises(PySparkException, match="DIVIDE"):
-        native.or_without(session, failing(session, PySparkException("DIVIDE"), log), "it")
+        native.or_without(
+            session, failing(session, PySparkException("DIVIDE"), log), "it", nested=no
+        )
     assert log == ["true"]
 
 
@@ -83,7 +115,7 @@ def test_without_native_code_its_error_is_like_any_other():
         raise FAILURE
 
     with pytest.raises(PySparkException, match="no memory"):
-        native.or_without(session, run, "it")
+        native.or_without(session, run, "it", nested=no)
 
 
 @HAS_ONE

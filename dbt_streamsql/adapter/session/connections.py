@@ -95,7 +95,9 @@ class Cursor:
         self._rows = None
         arguments = list(bindings) if bindings else None
         self._ask = partial(self._session.sql, text, args=arguments)
-        self._frame = native.or_without(self._session, self._ask, "a statement")
+        # What writes is run at once, before it is known what it reads.
+        with native.without(self._session):
+            self._frame = self._ask()
 
     @property
     def description(self) -> list[tuple[str, str, None, None, None, None, bool]]:
@@ -121,6 +123,7 @@ class Cursor:
             lambda: rows(self._frame),
             "a query",
             lambda: rows(self._ask()),
+            nested=lambda: self._frame is None or native.reads_nested(self._frame),
         )
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:

@@ -53,7 +53,8 @@ def run(warehouse: Warehouse, spark: SparkSession, build: Build) -> bool:
     try:
         with failpoint("staged.begin"):
             begin = partial(staged.begin, spark, build.query)
-            native.or_without(spark, begin, str(build.spec.name))
+            nested = partial(_reads_nested, spark, build.query)
+            native.or_without(spark, begin, str(build.spec.name), nested=nested)
         verify(spark, staged.staged, build.constraints, str(build.spec.name))
         ledger.confirm(staged.token)
         build.clear()
@@ -67,6 +68,10 @@ def run(warehouse: Warehouse, spark: SparkSession, build: Build) -> bool:
     with failpoint("staged.forget"):
         ledger.forget(staged.token)
     return True
+
+
+def _reads_nested(spark: SparkSession, query: str) -> bool:
+    return native.reads_nested(spark.sql(query))
 
 
 def run_plainly(spark: SparkSession, build: Build) -> bool:

@@ -91,7 +91,8 @@ class RefreshTask:
             counter = self.epoch.warehouse.sessions.job_count(spark)
             try:
                 refresh = ViewRefresh.of(self, spark)
-                version = native.or_without(spark, partial(refresh.run, spark), self.job.table)
+                run, nested = partial(refresh.run, spark), refresh.reads_nested
+                version = native.or_without(spark, run, self.job.table, nested=nested)
             except (PySparkException, Py4JError) as error:
                 told = branch_refusal(error, Place(self.job.unique_id or self.job.table))
                 if told is None:
@@ -254,6 +255,10 @@ class ViewRefresh:
     @property
     def _last_full(self) -> float | None:
         return self.previous.stats.get(LAST_FULL) if self.previous is not None else None
+
+    def reads_nested(self) -> bool:
+        """Whether an input has nested columns."""
+        return any(native.is_nested(kind) for at in self.inputs.values() for kind in at.meta.types)
 
     def run(self, spark: SparkSession) -> TableVersion:
         """Stage the version, from the changes of the inputs or in full."""

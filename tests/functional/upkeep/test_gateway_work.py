@@ -105,16 +105,17 @@ def test_rows_of_a_file_that_is_not_there_are_refused_and_nothing_is_changed(spa
 
 def test_the_jobs_of_a_group_and_what_they_read_are_counted(spark, table):
     context = spark.sparkContext
-    assert gateway_work.jobs_of(spark, "nobody's") == (0, 0)
+    assert gateway_work.jobs_of(spark, "nobody's") == (0, 0, {})
     context.setJobGroup("ours", "")
     try:
         for _ in range(2):
             spark.sql(f"SELECT max(t) FROM {table.sql}").collect()
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
-    jobs, read = gateway_work.jobs_of(spark, "ours")
+    jobs, read, scans = gateway_work.jobs_of(spark, "ours")
     assert jobs >= 2
     assert read > 0
+    assert list(scans.values()) == [2], "by the name that Spark shows"
 
 
 def test_threads_that_ask_first_at_once_have_each_their_answer(spark, table):
