@@ -208,13 +208,6 @@ SPARK: dict[str, Planted] = {
         "the row of a view without groups goes with a change",
         "stored_groups",
     ),
-    "held-feed-of-the-change": (
-        "_exchanged",
-        "item.name in key",
-        "item.name",
-        "readers of a view get its sums with the digits of their changes",
-        "stored_groups",
-    ),
     "held-as-before": (
         ("_known", "Outcome"),
         "held.after(lost, come, outcome.file)",
