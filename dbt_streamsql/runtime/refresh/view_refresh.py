@@ -257,8 +257,10 @@ class ViewRefresh:
         return self.previous.stats.get(LAST_FULL) if self.previous is not None else None
 
     def reads_nested(self) -> bool:
-        """Whether an input has nested columns."""
-        return any(native.is_nested(kind) for at in self.inputs.values() for kind in at.meta.types)
+        """Whether an input, or the view's table, has nested columns."""
+        own = self._own()
+        read = [*(at.meta for at in self.inputs.values()), *([own] if own is not None else [])]
+        return any(native.is_nested(kind) for meta in read for kind in meta.types)
 
     def run(self, spark: SparkSession) -> TableVersion:
         """Stage the version, from the changes of the inputs or in full."""

@@ -213,7 +213,7 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     if near is not None:
         found = held_rows.fold(near, source.data, spec, writer.columns, writer.types)
         if found is not None:
-            outcome, come = _exchanged(writer, source, near, found, spec.key)
+            outcome, come = _exchanged(writer, source, near, found)
             return _known(outcome, held, found.lost, come) if held is not None else outcome
     names = list(writer.columns)
     beside = _beside(writer, source, near, spec) if near is not None else ""
@@ -285,14 +285,11 @@ def _beside(writer: Writer, source: DriverRows, held: StoredRows, spec: Fold) ->
 
 
 def _exchanged(
-    writer: Writer, source: DriverRows, held: StoredRows, found: Exchange, key: tuple[str, ...]
+    writer: Writer, source: DriverRows, held: StoredRows, found: Exchange
 ) -> tuple[Outcome, pa.Table]:
     gone = held.rows.take(found.lost)
-    stored_as = gone.select(list(writer.columns)).schema
-    come = found.come.cast(stored_as)
-    # A sum may have more digits than its change; of the keys, Arrow does not know all of the type.
-    types = {item.name: item for item in from_arrow_schema(stored_as)}
-    types |= {item.name: item for item in source.schema if item.name in key}
+    come = found.come.cast(gone.select(list(writer.columns)).schema)
+    types = {item.name: item for item in source.schema}
     schema = StructType([types[name] for name in writer.columns])
     return _write(writer, come, gone, _feed(writer, schema, come, gone)), come
 

@@ -8,7 +8,6 @@ the functions return None, and Spark finds out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,12 +15,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.program.steps import Component, Fold
 from dbt_streamsql.runtime.core.stored_rows import StoredRows
 from dbt_streamsql.storage.arrow_rows import is_exact
 from dbt_streamsql.storage.iceberg.scans.file_rows import numbers
 
-_INTEGER, _DECIMAL = "bigint", "decimal("
 _WIDE = 40
 """Digits that the sum of two decimals of Spark, which have 38 at most, never fills."""
 _HERE, _THERE = "__streamsql_here", "__streamsql_there"
@@ -90,7 +89,7 @@ def fold(
     old, change = held.rows.take(there.stored), groups.take(there.asked)
     try:
         new = _combined(spec, old, change)
-        born = _combined(spec, None, groups.take(there.missing))
+        born = _combined(spec, None, groups.take(there.missing)).cast(new.schema)
     except pa.ArrowInvalid:
         return None
     alive, is_born = (_size_of(spec, rows) for rows in (new, born))
@@ -111,10 +110,7 @@ def _is_plain(spec: Fold, columns: Sequence[str], types: Mapping[str, str]) -> b
         and not (spec.ttl or spec.lacking or spec.derived)
         and set(columns) == parts | set(spec.key)
         and agree(spec.key, types)
-        and all(
-            part.kind == "add" and part.type.startswith((_INTEGER, _DECIMAL))
-            for part in spec.components
-        )
+        and all(part.kind == "add" and Column("", part.type).is_exact for part in spec.components)
     )
 
 
@@ -161,19 +157,16 @@ def _size_of(spec: Fold, groups: pa.Table) -> pa.ChunkedArray:
 
 
 def _sum(part: Component, old: pa.Table | None, change: pa.Table) -> pa.ChunkedArray:
-    kind, added = _kind(part), change.column(part.column)
+    added = change.column(part.column)
     if old is None:
-        return added.cast(kind)
-    stored = pc.fill_null(old.column(part.column), pa.scalar(0).cast(kind))
+        return added
+    stored = old.column(part.column)
+    kind = stored.type
+    stored = pc.fill_null(stored, pa.scalar(0).cast(kind))
     if pa.types.is_decimal(kind):
         wide = pa.decimal256(_WIDE, kind.scale)
         stored, added = stored.cast(wide), added.cast(wide)
     return pc.add_checked(stored, added).cast(kind)
-
-
-def _kind(part: Component) -> pa.DataType:
-    digits = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", part.type)
-    return pa.decimal128(int(digits[1]), int(digits[2])) if digits else pa.int64()
 
 
 def equal(new: pa.Table, old: pa.Table) -> pa.ChunkedArray:
